@@ -1,0 +1,2 @@
+//! A simulated CUDA driver.
+pub mod pool;
