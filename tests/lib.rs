@@ -1,1 +1,1 @@
-//! x
+//! What the tests share.
