@@ -3,7 +3,8 @@
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream};
 use oomguard::track_gpu_mem;
 use oomguard_examples::MIB;
-use oomguard_sim::launch::{Card, ensure_card};
+use oomguard_sim::config::CardConfig;
+use oomguard_sim::launch::ensure_card;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ async fn upload(stream: &Arc<CudaStream>, megabytes: usize) -> Result<CudaSlice<
 }
 
 fn main() -> Result<()> {
-    ensure_card(&Card::default());
+    ensure_card(&CardConfig::default())?;
     let _oomguard = oomguard::init();
     let context = CudaContext::new(0)?;
     let stream = context.new_stream()?;

@@ -4,7 +4,8 @@
 
 use cudarc::driver::{CudaContext, DriverError};
 use oomguard_examples::{MIB, shrink_card};
-use oomguard_sim::launch::{Card, ensure_card};
+use oomguard_sim::config::CardConfig;
+use oomguard_sim::launch::ensure_card;
 use std::sync::Arc;
 
 /// What the patients may use of the card.
@@ -108,8 +109,8 @@ mod model {
     }
 }
 
-fn main() -> Result<(), DriverError> {
-    ensure_card(&Card { capacity: 24 << 30, ..Card::default() });
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ensure_card(&CardConfig::with_capacity(24 << 30))?;
     let _oomguard = oomguard::init();
     let context = CudaContext::new(0)?;
     shrink_card(&context, WARD)?;

@@ -3,7 +3,8 @@
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DriverError};
 use oomguard::track_gpu_mem;
 use oomguard_examples::MIB;
-use oomguard_sim::launch::{Card, ensure_card};
+use oomguard_sim::config::CardConfig;
+use oomguard_sim::launch::ensure_card;
 use std::sync::Arc;
 
 struct Trainer {
@@ -21,8 +22,8 @@ impl Trainer {
     }
 }
 
-fn main() -> Result<(), DriverError> {
-    ensure_card(&Card::default());
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ensure_card(&CardConfig::default())?;
     let _oomguard = oomguard::init();
     let stream = CudaContext::new(0)?.default_stream();
     let mut trainer = Trainer { stream, losses: Vec::new() };

@@ -3,7 +3,8 @@
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DriverError};
 use oomguard::track_gpu_mem;
 use oomguard_examples::MIB;
-use oomguard_sim::launch::{Card, ensure_card};
+use oomguard_sim::config::CardConfig;
+use oomguard_sim::launch::ensure_card;
 use std::sync::Arc;
 
 #[track_gpu_mem]
@@ -29,8 +30,8 @@ fn on_second(stream: &Arc<CudaStream>, bytes: usize) -> Result<CudaSlice<u8>, Dr
     stream.alloc_zeros(bytes)
 }
 
-fn main() -> Result<(), DriverError> {
-    ensure_card(&Card { devices: 2, ..Card::default() });
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ensure_card(&CardConfig { devices: 2, ..CardConfig::default() })?;
     let _oomguard = oomguard::init();
     let first = CudaContext::new(0)?.default_stream();
     let second = match CudaContext::device_count()? {

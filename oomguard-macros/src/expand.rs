@@ -111,12 +111,13 @@ fn guarded_body(function: &Function, rebound: &TokenStream) -> TokenStream {
     let (site, call, output) = (site_ident(), hidden("call"), hidden("output"));
     let block = block(function);
     if function.diverges() {
-        return quote_spanned! {Span::mixed_site()=> let #call = #site.enter(); #rebound #block };
+        return quote_spanned! {Span::mixed_site()=> let mut #call = #site.call(); #call.enter(); #rebound #block };
     }
     let ty = function.writable_output().map(|ty| quote!(: #ty));
     // Bound to a local first: the temporaries of a last expression outlive the locals beside it, the guard among them.
     quote_spanned! {Span::mixed_site()=>
-        let #call = #site.enter();
+        let mut #call = #site.call();
+        #call.enter();
         #rebound
         #[allow(clippy::let_unit_value, clippy::let_and_return)]
         let #output #ty = #block;
@@ -131,9 +132,9 @@ fn closure_body(function: &Function, private: &TokenStream, rebound: &TokenStrea
     let ty = function.writable_output();
     let whole_self = whole_self(function);
     let outcome = sees_outcome.then(|| quote! { #call.outcome(#private::failed!(&#output)); });
-    let mutable = sees_outcome.then(|| quote!(mut));
     quote_spanned! {Span::mixed_site()=>
-        let #mutable #call = #site.enter();
+        let mut #call = #site.call();
+        #call.enter();
         #[allow(clippy::let_unit_value)]
         let #output: #ty = #private::call_once(move || -> #ty { #whole_self #rebound #block });
         #outcome
@@ -150,7 +151,9 @@ fn future_body(function: &Function, private: &TokenStream, rebound: &TokenStream
     // Never runs: it tells the compiler what the block returns, as the signature did.
     let hint = function.writable_output().map(|ty| {
         let never = hidden("never");
-        quote_spanned! {Span::mixed_site()=>
+        // Located at the type: a body that returns another one is told where this one was asked for.
+        let span = ty.clone().into_iter().next().map_or_else(Span::mixed_site, |token| token.span());
+        quote_spanned! {Span::mixed_site().located_at(span)=>
             #[allow(unreachable_code, clippy::diverging_sub_expression, clippy::let_unit_value)]
             if false {
                 let #never: #ty = loop {};

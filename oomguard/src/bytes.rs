@@ -15,18 +15,19 @@ pub(crate) struct Change(pub(crate) i64);
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(bytes) = *self;
+        if bytes < 1024 {
+            return write!(f, "{bytes} B");
+        }
         // Rounded to hundredths here, so that 1023.999 KiB becomes 1 MiB and not "1024 KiB".
-        let mut unit = None;
-        let mut hundredths = u128::from(bytes) * 100;
+        let (mut unit, mut hundredths) = ("B", u128::from(bytes) * 100);
         for (index, name) in UNITS.iter().enumerate() {
             let shift = 10 * (index + 1);
             let scaled = (u128::from(bytes) * 100 + (1 << (shift - 1))) >> shift;
             if scaled < 100 {
                 break;
             }
-            (unit, hundredths) = (Some(*name), scaled);
+            (unit, hundredths) = (*name, scaled);
         }
-        let Some(unit) = unit else { return write!(f, "{bytes} B") };
         let (whole, rest) = (hundredths / 100, hundredths % 100);
         match rest {
             0 => write!(f, "{whole} {unit}"),

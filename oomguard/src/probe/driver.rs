@@ -79,10 +79,12 @@ fn open() -> Result<Library, String> {
         match unsafe { unix::Library::open(Some(name), flags) } {
             Ok(library) => return Ok(library.into()),
             // The last name is the one that every driver has: its error is the one to show.
-            Err(error) => reason = Some(error),
+            Err(error) => {
+                reason = Some(std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string));
+            }
         }
     }
-    Err(format!("the CUDA driver could not be loaded ({})", reason.map_or_else(String::new, |error| error.to_string())))
+    Err(format!("the CUDA driver could not be loaded ({})", reason.unwrap_or_default()))
 }
 
 #[cfg(windows)]

@@ -50,6 +50,8 @@ struct DeviceEntry {
     /// The default pool first; then those that the program named; null where free.
     pools: [AtomicPtr<c_void>; MOST_POOLS],
     pools_in_use: AtomicU8,
+    /// The default pool is the only one: the common case, which is read without a look at the others.
+    one_pool: AtomicBool,
     /// The program set a current pool of its own: it is looked up at each reading, for it may change or be destroyed.
     follows_current: AtomicBool,
     peak_allocated: AtomicI64,
@@ -65,6 +67,7 @@ impl DeviceEntry {
             state: AtomicU8::new(UNSEEN),
             pools: [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_POOLS],
             pools_in_use: AtomicU8::new(0),
+            one_pool: AtomicBool::new(true),
             follows_current: AtomicBool::new(false),
             peak_allocated: AtomicI64::new(0),
             peak_reserved: AtomicI64::new(0),
@@ -121,14 +124,32 @@ impl Sampler {
     #[inline]
     pub(crate) fn read(&self, device: Device) -> Option<Reading> {
         let entry = &DEVICES[device.index()];
-        let mut reading = Reading::default();
-        for pool in self.pools(device, entry) {
-            reading.allocated += self.get(entry, pool, PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
-            reading.reserved += self.get(entry, pool, PoolAttribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
-        }
+        let reading = if entry.one_pool.load(Ordering::Acquire) {
+            self.read_pool(entry, entry.pools[0].load(Ordering::Relaxed).cast())?
+        } else {
+            self.read_all(device, entry)?
+        };
         DeviceEntry::raise(&entry.peak_allocated, reading.allocated);
         DeviceEntry::raise(&entry.peak_reserved, reading.reserved);
         Some(reading)
+    }
+
+    fn read_all(&self, device: Device, entry: &DeviceEntry) -> Option<Reading> {
+        let mut sum = Reading::default();
+        for pool in self.pools(device, entry) {
+            let reading = self.read_pool(entry, pool)?;
+            sum.allocated += reading.allocated;
+            sum.reserved += reading.reserved;
+        }
+        Some(sum)
+    }
+
+    #[inline]
+    fn read_pool(&self, entry: &DeviceEntry, pool: sys::CUmemoryPool) -> Option<Reading> {
+        Some(Reading {
+            allocated: self.get(entry, pool, PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?,
+            reserved: self.get(entry, pool, PoolAttribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?,
+        })
     }
 
     /// The most allocated since the watermark was last reset; `None` where peaks are off or the device has several pools,
@@ -225,7 +246,9 @@ impl Sampler {
     /// Sees whether the program has set a current pool of its own since. For the slow paths.
     pub(crate) fn look_again(&self, device: Device) {
         if self.own_current_pool(device).is_some() {
-            DEVICES[device.index()].follows_current.store(true, Ordering::Relaxed);
+            let entry = &DEVICES[device.index()];
+            entry.follows_current.store(true, Ordering::Relaxed);
+            entry.one_pool.store(false, Ordering::Release);
         }
     }
 
@@ -324,6 +347,7 @@ pub(crate) fn add_pool(device: Device, pool: *mut c_void) -> bool {
     entry.pools[index].store(pool, Ordering::Relaxed);
     let in_use = u8::try_from(index + 1).unwrap_or(u8::MAX).max(entry.pools_in_use.load(Ordering::Relaxed));
     entry.pools_in_use.store(in_use, Ordering::Release);
+    entry.one_pool.store(false, Ordering::Release);
     true
 }
 
@@ -340,4 +364,5 @@ pub(crate) fn remove_pool(device: Device, pool: *mut c_void) {
     let last = (1..MOST_POOLS).rev().find(|index| !entry.pools[*index].load(Ordering::Relaxed).is_null());
     let in_use = u8::try_from(last.unwrap_or(0) + 1).unwrap_or(1);
     entry.pools_in_use.store(in_use, Ordering::Release);
+    entry.one_pool.store(in_use == 1 && !entry.follows_current.load(Ordering::Relaxed), Ordering::Release);
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::config::Config;
 use crate::probe::sampled::{DeviceRecord, devices_met};
 use crate::probe::{self, driver};
-use crate::scope;
+use crate::scope::{self, Pace};
 use crate::stats::registry::{self, Key};
 use crate::stats::totals::{Sums, Totals};
 use crate::stats::{path, series, totals};
@@ -27,14 +27,19 @@ pub(crate) enum Driver {
 pub(crate) fn collect(asking: Driver) -> Report {
     let by_key = registry::totals();
     let (nodes, tree_full) = path::nodes();
-    let paths = paths(&nodes, &by_key);
-    let scopes = scopes(&nodes, &by_key);
+    let pace = scope::Pace::now();
+    let paths = paths(&nodes, &by_key, pace);
+    let scopes = scopes(&nodes, &by_key, pace);
     let records = devices_met();
     let devices: Vec<_> = records.iter().map(|record| device(record, asking)).collect();
     let choice = probe::chosen();
     let mut notes = notes::complaints();
     notes.extend(device_notes(&records));
     notes.extend(call_notes(&scopes));
+    let torn: u64 = by_key.values().map(|totals| totals.torn).sum();
+    if torn > 0 {
+        notes.push(format!("{torn} call paths were so busy that their figures here may be some calls apart"));
+    }
     if tree_full {
         notes.push(format!(
             "there are more than {} call paths: the calls on later ones count at their scope, whoever called it",
@@ -49,7 +54,7 @@ pub(crate) fn collect(asking: Driver) -> Report {
         unix_milliseconds: SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
-        elapsed_nanoseconds: scope::elapsed(),
+        elapsed_nanoseconds: scope::elapsed_nanoseconds(),
         mode: choice.map_or(Mode::Off, |choice| choice.mode),
         requested: Config::from_env().mode,
         reason: choice.map_or_else(|| "nothing was tracked yet".to_owned(), |choice| choice.reason.clone()),
@@ -65,12 +70,12 @@ fn program() -> Option<String> {
     Some(path.file_name()?.to_string_lossy().into_owned())
 }
 
-fn paths(nodes: &[&'static path::Node], by_key: &HashMap<Key, Totals>) -> Vec<PathReport> {
+fn paths(nodes: &[&'static path::Node], by_key: &HashMap<Key, Totals>, pace: Pace) -> Vec<PathReport> {
     let of_node = |index: usize, sees_outcome: bool| {
         let mut on: Vec<_> = by_key
             .iter()
             .filter(|((node, _), _)| *node == index)
-            .map(|((_, device), totals)| figures(*device, totals, sees_outcome))
+            .map(|((_, device), totals)| figures(*device, totals, sees_outcome, pace))
             .collect();
         on.sort_by_key(|figures| figures.device);
         on
@@ -86,7 +91,7 @@ fn paths(nodes: &[&'static path::Node], by_key: &HashMap<Key, Totals>) -> Vec<Pa
         .collect()
 }
 
-fn scopes(nodes: &[&'static path::Node], by_key: &HashMap<Key, Totals>) -> Vec<ScopeReport> {
+fn scopes(nodes: &[&'static path::Node], by_key: &HashMap<Key, Totals>, pace: Pace) -> Vec<ScopeReport> {
     let mut by_site: HashMap<*const scope::Site, Vec<(Option<u8>, Totals)>> = HashMap::new();
     for ((node, device), totals) in by_key {
         let Some(node) = nodes.get(*node) else { continue };
@@ -102,7 +107,7 @@ fn scopes(nodes: &[&'static path::Node], by_key: &HashMap<Key, Totals>) -> Vec<S
                 .get(&std::ptr::from_ref(site))
                 .into_iter()
                 .flatten()
-                .map(|(device, totals)| figures(*device, totals, site.meta.sees_outcome))
+                .map(|(device, totals)| figures(*device, totals, site.meta.sees_outcome, pace))
                 .collect();
             on.sort_by_key(|figures| figures.device);
             ScopeReport {
@@ -126,7 +131,7 @@ fn trouble(scope: &ScopeReport) -> (i64, i64, u64) {
     (kept.max(0), peak.unwrap_or(0), scope.calls())
 }
 
-fn figures(device: Option<u8>, totals: &Totals, sees_outcome: bool) -> Figures {
+fn figures(device: Option<u8>, totals: &Totals, sees_outcome: bool, pace: Pace) -> Figures {
     let counts = &totals.counts;
     let timed = counts.left.saturating_sub(counts.recursive);
     Figures {
@@ -142,8 +147,8 @@ fn figures(device: Option<u8>, totals: &Totals, sees_outcome: bool) -> Figures {
         over_peak: counts.over_peak,
         exact: measured(&totals.exact),
         overlapped: measured(&totals.overlapped),
-        nanoseconds: spread(&totals.time, timed),
-        levels: levels(&totals.levels),
+        nanoseconds: spread(&in_nanoseconds(&totals.time, pace), timed),
+        levels: levels(&totals.levels, pace),
     }
 }
 
@@ -167,9 +172,14 @@ fn spread(spread: &totals::Spread, count: u64) -> Option<Spread> {
     })
 }
 
-fn levels(series: &series::Series) -> Levels {
+fn in_nanoseconds(ticks: &totals::Spread, pace: Pace) -> totals::Spread {
+    let nanoseconds = |ticks: i64| pace.nanoseconds(ticks.max(0).cast_unsigned()).cast_signed();
+    totals::Spread { sum: nanoseconds(ticks.sum), min: nanoseconds(ticks.min), max: nanoseconds(ticks.max) }
+}
+
+fn levels(series: &series::Series, pace: Pace) -> Levels {
     let level = |level: series::Level| Level {
-        nanoseconds: level.at,
+        nanoseconds: pace.nanoseconds(level.at),
         allocated: level.allocated.cast_unsigned(),
         reserved: level.reserved.cast_unsigned(),
     };
@@ -180,7 +190,7 @@ fn levels(series: &series::Series) -> Levels {
             .windows
             .iter()
             .map(|window| LevelWindow {
-                nanoseconds: window.start,
+                nanoseconds: pace.nanoseconds(window.start),
                 calls: window.calls,
                 allocated: window.allocated.cast_unsigned(),
                 reserved: window.reserved.cast_unsigned(),
@@ -244,7 +254,7 @@ fn call_notes(scopes: &[ScopeReport]) -> Vec<String> {
     let overlapped: u64 = figures().map(|figures| figures.overlapped.calls).sum();
     if overlapped > 0 {
         notes.push(format!(
-            "{overlapped} calls overlapped a tracked call of another thread: figures with ~ hold what the other threads did \
+            "{overlapped} calls (~) overlapped a tracked call of another thread: figures with ~ hold what the other threads did \
              meanwhile; figures without leave those calls out"
         ));
     }

@@ -169,9 +169,15 @@ fn cells(row: &Row<'_>, several_devices: bool, width: usize) -> Vec<String> {
     if several_devices {
         cells.push(figures.device.map_or_else(|| UNKNOWN.to_owned(), |device| device.to_string()));
     }
-    let calls = match figures.open {
-        0 => figures.calls.to_string(),
-        open => format!("{} ({open} open)", figures.calls),
+    let apart = [
+        (figures.open > 0).then(|| format!("{} open", figures.open)),
+        // How many the exact figures beside it leave out.
+        (figures.overlapped.calls > 0).then(|| format!("{} ~", figures.overlapped.calls)),
+    ];
+    let apart: Vec<_> = apart.into_iter().flatten().collect();
+    let calls = match apart.as_slice() {
+        [] => figures.calls.to_string(),
+        apart => format!("{} ({})", figures.calls, apart.join(", ")),
     };
     let failed = figures.errors.unwrap_or(0) + figures.panics + figures.cancelled;
     // Where errors are not seen, none seen is not none.

@@ -2,17 +2,18 @@
 
 use super::section::Section;
 use super::thread::{self, Place, ThreadState};
-use super::{Site, elapsed, events, is_on};
-use crate::probe;
+use super::{Site, clock, events, gate};
+use crate::probe::sampled::Sampler;
 use crate::stats::path::Node;
 use crate::stats::series::Level;
 use crate::stats::slot::{Call, Ending, Measured};
 use std::marker::PhantomData;
 
-/// An open call. Dropping it is the call's end.
+/// A call of a tracked function, from [`ScopeCall::enter`] to its drop.
 #[derive(Debug)]
 #[must_use = "dropping it at once ends the call before it began"]
 pub struct ScopeCall {
+    site: &'static Site,
     open: Option<OpenCall>,
     /// A call ends on the thread where it began.
     not_send: PhantomData<*const ()>,
@@ -20,6 +21,7 @@ pub struct ScopeCall {
 
 #[derive(Debug)]
 struct OpenCall {
+    sampler: &'static Sampler,
     site: &'static Site,
     place: Place,
     parent: Option<&'static Node>,
@@ -30,15 +32,23 @@ struct OpenCall {
 }
 
 impl Site {
-    /// Begins a call.
+    /// A call that has not begun. Two steps, because a call that was entered must not move: its copy would cost more than a
+    /// scope that is off.
     #[inline]
-    pub fn enter(&'static self) -> ScopeCall {
-        let open = if is_on() { thread::with(|thread| OpenCall::begin(self, thread)).flatten() } else { None };
-        ScopeCall { open, not_send: PhantomData }
+    pub fn call(&'static self) -> ScopeCall {
+        ScopeCall { site: self, open: None, not_send: PhantomData }
     }
 }
 
 impl ScopeCall {
+    /// Begins the call, once.
+    #[inline]
+    pub fn enter(&mut self) {
+        if !gate::is_off() {
+            self.begin();
+        }
+    }
+
     /// Whether what the function returns says that it failed.
     #[inline]
     pub fn outcome(&mut self, failed: bool) {
@@ -46,36 +56,54 @@ impl ScopeCall {
             open.failed = failed;
         }
     }
-}
 
-impl Drop for ScopeCall {
-    #[inline]
-    fn drop(&mut self) {
+    /// Out of line, so that the tracked function stays small.
+    #[inline(never)]
+    fn begin(&mut self) {
+        if self.open.is_none()
+            && let Some(sampler) = gate::sampler()
+        {
+            thread::with(|thread| self.open = OpenCall::begin(self.site, thread, sampler));
+        }
+    }
+
+    #[inline(never)]
+    fn end(&mut self) {
         if let Some(open) = self.open.take() {
             thread::with(|thread| open.end(thread));
         }
     }
 }
 
+impl Drop for ScopeCall {
+    #[inline]
+    fn drop(&mut self) {
+        if self.open.is_some() {
+            self.end();
+        }
+    }
+}
+
 impl OpenCall {
-    fn begin(site: &'static Site, thread: &ThreadState) -> Option<Self> {
-        let sampler = probe::sampler()?;
+    #[inline]
+    fn begin(site: &'static Site, thread: &ThreadState, sampler: &'static Sampler) -> Option<Self> {
         let parent = thread.node.get();
         let device = sampler.current_device();
         let place = thread.place(parent, site, device)?;
         let slot = place.slot(thread);
         thread.node.set(Some(slot.node));
         let section = device.and_then(|device| Section::open(thread, sampler, device));
-        let began = elapsed();
+        let began = clock::ticks();
         slot.enter(section.as_ref().filter(|_| !place.recursive).map(|section| level(section, began)).as_ref());
         let already_panicking = std::thread::panicking();
-        Some(Self { site, place, parent, section, began, failed: false, already_panicking })
+        Some(Self { sampler, site, place, parent, section, began, failed: false, already_panicking })
     }
 
+    #[inline]
     fn end(self, thread: &ThreadState) {
-        let nanoseconds = elapsed().saturating_sub(self.began);
+        let ticks = clock::ticks().saturating_sub(self.began);
         let device = self.section.as_ref().map(|section| section.device);
-        let measured = self.section.and_then(|section| section.close(thread, probe::sampler()?));
+        let measured = self.section.and_then(|section| section.close(thread, self.sampler));
         let ending = if std::thread::panicking() && !self.already_panicking {
             Ending::Panicked
         } else if self.failed {
@@ -83,7 +111,7 @@ impl OpenCall {
         } else {
             Ending::Returned
         };
-        let call = judged(self.site, ending, measured, nanoseconds, self.place.recursive);
+        let call = judged(self.site, ending, measured, ticks, self.place.recursive);
         self.place.slot(thread).leave(&call);
         thread.node.set(self.parent);
         events::call_ended(self.site, device, &call);
@@ -95,13 +123,7 @@ pub(super) fn level(section: &Section, at: u64) -> Level {
 }
 
 /// A call with its budgets judged.
-pub(super) fn judged(
-    site: &Site,
-    ending: Ending,
-    measured: Option<Measured>,
-    nanoseconds: u64,
-    recursive: bool,
-) -> Call {
+pub(super) fn judged(site: &Site, ending: Ending, measured: Option<Measured>, ticks: u64, recursive: bool) -> Call {
     let over = |budget: Option<u64>, bytes: Option<i64>| {
         budget.zip(bytes.and_then(|bytes| u64::try_from(bytes).ok())).is_some_and(|(budget, bytes)| bytes > budget)
     };
@@ -110,7 +132,7 @@ pub(super) fn judged(
     Call {
         ending,
         measured,
-        nanoseconds,
+        ticks,
         over_growth: over(site.meta.growth, own.map(|own| own.net)),
         over_peak: over(site.meta.peak, own.and_then(|own| own.peak)),
         recursive,

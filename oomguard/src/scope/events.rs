@@ -60,7 +60,7 @@ fn trace_call(site: &Site, device: Option<Device>, call: &Call) {
         reserved_net = measured.map(|measured| measured.reserved_net),
         peak = measured.and_then(|measured| measured.peak),
         overlapped = measured.map(|measured| measured.overlapped),
-        nanoseconds = call.nanoseconds,
+        nanoseconds = super::Pace::now().nanoseconds(call.ticks),
         "call"
     );
 }

@@ -3,9 +3,8 @@
 use super::call::{judged, level};
 use super::section::Section;
 use super::thread::{self, ThreadState};
-use super::{Site, elapsed, events, is_on};
-use crate::probe;
-use crate::probe::sampled::Device;
+use super::{Site, clock, events, gate};
+use crate::probe::sampled::{Device, Sampler};
 use crate::stats::path::Node;
 use crate::stats::slot::{Ending, Measured};
 use pin_project_lite::pin_project;
@@ -112,6 +111,7 @@ struct Progress {
 /// One poll that is under way.
 #[derive(Debug)]
 struct OpenPoll {
+    sampler: &'static Sampler,
     outer: Option<&'static Node>,
     section: Option<Section>,
 }
@@ -122,14 +122,14 @@ impl TaskCall {
     }
 
     fn enter(&mut self) -> Option<OpenPoll> {
-        if matches!(self.state, State::Done) || !is_on() {
+        if matches!(self.state, State::Done) {
             return None;
         }
-        thread::with(|thread| self.enter_on(thread)).flatten()
+        let sampler = gate::sampler()?;
+        thread::with(|thread| self.enter_on(thread, sampler)).flatten()
     }
 
-    fn enter_on(&mut self, thread: &ThreadState) -> Option<OpenPoll> {
-        let sampler = probe::sampler()?;
+    fn enter_on(&mut self, thread: &ThreadState, sampler: &'static Sampler) -> Option<OpenPoll> {
         let outer = thread.node.get();
         let device = sampler.current_device();
         let (parent, slot_device) = match &self.state {
@@ -141,13 +141,13 @@ impl TaskCall {
         thread.node.set(Some(slot.node));
         let section = device.and_then(|device| Section::open(thread, sampler, device));
         if let State::Waiting = self.state {
-            let began = elapsed();
+            let began = clock::ticks();
             slot.enter(section.as_ref().filter(|_| !place.recursive).map(|section| level(section, began)).as_ref());
             let nothing = Measured { net: 0, self_net: 0, reserved_net: 0, peak: Some(0), overlapped: false };
             let sum = section.as_ref().map(|_| nothing);
             self.state = State::Open(Progress { parent, device, began, sum, recursive: place.recursive });
         }
-        Some(OpenPoll { outer, section })
+        Some(OpenPoll { sampler, outer, section })
     }
 
     fn leave(&mut self, poll: Option<OpenPoll>, ending: Option<Ending>) {
@@ -162,7 +162,7 @@ impl TaskCall {
         if let Some(poll) = poll {
             thread.node.set(poll.outer);
             let device = poll.section.as_ref().map(|section| section.device);
-            let measured = poll.section.and_then(|section| section.close(thread, probe::sampler()?));
+            let measured = poll.section.and_then(|section| section.close(thread, poll.sampler));
             // A poll on another device, or on a thread with no context, leaves the call's figures unknown.
             progress.sum = progress
                 .sum
@@ -173,8 +173,8 @@ impl TaskCall {
             progress.sum = None;
         }
         let Some(ending) = ending else { return };
-        let nanoseconds = elapsed().saturating_sub(progress.began);
-        let call = judged(self.site, ending, progress.sum, nanoseconds, progress.recursive);
+        let ticks = clock::ticks().saturating_sub(progress.began);
+        let call = judged(self.site, ending, progress.sum, ticks, progress.recursive);
         // The slot of this thread: the call may have begun on another.
         if let Some(place) = thread.place(progress.parent, self.site, progress.device) {
             place.slot(thread).leave(&call);

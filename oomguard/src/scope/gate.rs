@@ -1,54 +1,74 @@
-//! Whether tracking runs: one byte that each entry looks at first.
+//! Whether tracking runs: one word that each entry looks at first, and finds the sampler by.
 
+use super::clock;
 use crate::config::Config;
 use crate::probe;
-use crate::report::{Mode, notes};
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Once, OnceLock};
-use std::time::Instant;
+use crate::probe::sampled::Sampler;
+use crate::report::notes;
+use std::cell::Cell;
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-const NOT_STARTED: u8 = 0;
-const OFF: u8 = 1;
-const ON: u8 = 2;
-
-static STATE: AtomicU8 = AtomicU8::new(NOT_STARTED);
+/// Where the sampler is; null before the start; [`OFF`] where nothing is tracked.
+static STATE: AtomicPtr<Sampler> = AtomicPtr::new(ptr::null_mut());
 static STARTING: Once = Once::new();
-static STARTED_AT: OnceLock<Instant> = OnceLock::new();
 
-/// Whether calls are tracked. The first call of a program starts tracking, if `init` has not.
+/// No sampler lies at this address.
+const OFF: usize = 1;
+
+fn off() -> *mut Sampler {
+    ptr::without_provenance_mut(OFF)
+}
+
+/// Whether nothing is tracked. The one thing that a scope costs then.
 #[inline]
-pub(crate) fn is_on() -> bool {
-    match STATE.load(Ordering::Acquire) {
-        OFF => false,
-        ON => true,
-        _ => start_and_ask(),
+pub(crate) fn is_off() -> bool {
+    STATE.load(Ordering::Relaxed).addr() == OFF
+}
+
+/// The sampler, where calls are tracked. The first call of a program starts tracking, if `init` has not.
+#[inline]
+pub(crate) fn sampler() -> Option<&'static Sampler> {
+    let mut state = STATE.load(Ordering::Acquire);
+    if state.is_null() {
+        state = state_after_start();
     }
+    // SAFETY: neither null nor `OFF`, so it is the reference to a static that `start` stored.
+    (!state.is_null() && state != off()).then(|| unsafe { &*state })
 }
 
 #[cold]
-fn start_and_ask() -> bool {
+fn state_after_start() -> *mut Sampler {
     start();
-    STATE.load(Ordering::Acquire) == ON
+    STATE.load(Ordering::Acquire)
 }
 
 /// Reads the environment, loads the driver, chooses the mode. Once a process; later calls do nothing.
 pub(crate) fn start() {
-    // A panic in here must not reach the program: tracking is then off.
+    thread_local! {
+        static STARTING_HERE: Cell<bool> = const { Cell::new(false) };
+    }
+    // An allocator of the program's may be tracked itself, and is asked for memory in here: it must find no start to wait for.
+    if STARTING.is_completed() || STARTING_HERE.try_with(|here| here.replace(true)).unwrap_or(true) {
+        return;
+    }
+    let mut chosen = None;
     STARTING.call_once(|| {
-        let on = std::panic::catch_unwind(|| {
-            STARTED_AT.get_or_init(Instant::now);
+        // A panic in here must not reach the program: tracking is then off.
+        chosen = std::panic::catch_unwind(|| {
+            clock::start();
             let config = Config::from_env();
             notes::complain(&config.complaints);
-            let choice = probe::choose(&config);
-            super::events::mode_chosen(config.mode, choice);
-            choice.mode == Mode::Sampled
-        });
-        STATE.store(if on.unwrap_or(false) { ON } else { OFF }, Ordering::Release);
+            (config.mode, probe::choose(&config))
+        })
+        .ok();
+        let sampler = chosen.and_then(|(_, choice)| choice.sampler.as_ref());
+        STATE.store(sampler.map_or_else(off, |sampler| ptr::from_ref(sampler).cast_mut()), Ordering::Release);
     });
-}
-
-/// Nanoseconds since tracking started.
-#[inline]
-pub(crate) fn elapsed() -> u64 {
-    STARTED_AT.get().map_or(0, |start| u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    _ = STARTING_HERE.try_with(|here| here.set(false));
+    // Told when all is in place: a subscriber may call tracked functions.
+    if let Some((requested, choice)) = chosen {
+        super::events::mode_chosen(requested, choice);
+    }
 }

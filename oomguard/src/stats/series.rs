@@ -9,7 +9,7 @@ pub(crate) const WINDOWS: usize = 32;
 /// The levels at the entry of some calls in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
-    /// When the first of the calls began, in nanoseconds since tracking started.
+    /// When the first of the calls began, in ticks of the scopes' clock.
     pub(crate) start: u64,
     pub(crate) calls: u64,
     /// The least allocated and the least reserved bytes at the entry of one of them.
@@ -80,7 +80,8 @@ mod tests {
     fn a_series_too_long_is_halved_and_keeps_every_call_and_the_floor() {
         let mut sum = Series::default();
         for thread in 0..5 {
-            let windows = (0..WINDOWS as u64).map(|index| window(index * 5 + thread, (index * 100) as i64)).collect();
+            let windows =
+                (0..WINDOWS as u64).map(|index| window(index * 5 + thread, (index * 100).cast_signed())).collect();
             sum.merge(&Series { windows, ..Series::default() });
             assert!(sum.windows.len() <= WINDOWS);
         }

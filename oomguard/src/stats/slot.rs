@@ -8,8 +8,11 @@ use super::series::{Level, Series, WINDOWS, Window};
 use super::totals::{Counts, Spread, Sums, Totals};
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering, fence};
 
-/// A copy is tried this often before a torn one is accepted: a writer is inside for tens of nanoseconds at a time.
+/// A copy is tried this often before a torn one is accepted, and said to be torn. A writer is inside for tens of nanoseconds,
+/// and between two of its writes there are at least the driver's counter reads, some hundred.
 const READ_ATTEMPTS: u32 = 10_000;
+/// Attempts in a row before the reader gives its processor away.
+const SPINS: u32 = 64;
 
 /// A figure with one writer.
 #[derive(Debug)]
@@ -237,7 +240,7 @@ pub(crate) struct Call {
     pub(crate) ending: Ending,
     /// None: unknown.
     pub(crate) measured: Option<Measured>,
-    pub(crate) nanoseconds: u64,
+    pub(crate) ticks: u64,
     pub(crate) over_growth: bool,
     pub(crate) over_peak: bool,
     pub(crate) recursive: bool,
@@ -338,7 +341,7 @@ impl Slot {
             counts.over_peak.add(call.over_peak.into());
             counts.recursive.add(call.recursive.into());
             if !call.recursive {
-                slot.time.add(i64::try_from(call.nanoseconds).unwrap_or(i64::MAX));
+                slot.time.add(i64::try_from(call.ticks).unwrap_or(i64::MAX));
             }
             match &call.measured {
                 None => counts.unknown.add(1),
@@ -357,25 +360,170 @@ impl Slot {
         self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
     }
 
-    /// A copy of the figures, from any thread.
+    /// A copy of the figures, from any thread. The levels may be a moment younger than the rest.
     pub(crate) fn read(&self) -> Totals {
+        let (mut totals, whole) = self.copy(|slot| Totals {
+            counts: slot.counts.read(),
+            exact: slot.exact.read(),
+            overlapped: slot.overlapped.read(),
+            time: slot.time.read(),
+            ..Totals::empty()
+        });
+        let (levels, levels_whole) = self.copy(|slot| slot.levels.read());
+        totals.levels = levels;
+        totals.torn = u64::from(!(whole && levels_whole));
+        totals
+    }
+
+    /// Copies until no write came between, and tells whether that was so in the end.
+    fn copy<T>(&self, figures: impl Fn(&Self) -> T) -> (T, bool) {
         let mut attempts = 0;
         loop {
             let before = self.sequence.load(Ordering::Acquire);
-            let totals = Totals {
-                counts: self.counts.read(),
-                exact: self.exact.read(),
-                overlapped: self.overlapped.read(),
-                time: self.time.read(),
-                levels: self.levels.read(),
-            };
+            let copy = figures(self);
             fence(Ordering::Acquire);
-            let whole = before.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == before;
-            attempts += 1;
-            if whole || attempts == READ_ATTEMPTS {
-                return totals;
+            if before.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == before {
+                return (copy, true);
             }
-            std::hint::spin_loop();
+            attempts += 1;
+            if attempts == READ_ATTEMPTS {
+                return (copy, false);
+            }
+            if attempts.is_multiple_of(SPINS) {
+                // The writer may have lost its processor in the middle.
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scope::{Site, SiteMeta};
+    use proptest::prelude::*;
+    use std::sync::atomic::AtomicBool;
+
+    static SITE: Site = Site::new(SiteMeta {
+        name: Some("a scope"),
+        path: || "a::scope::here",
+        file: "",
+        line: 0,
+        growth: None,
+        peak: None,
+        sees_outcome: true,
+    });
+    static NODE: Node = Node { site: &SITE, parent: None, index: 0 };
+
+    fn call(measured: Option<Measured>, recursive: bool) -> Call {
+        Call { ending: Ending::Returned, measured, ticks: 5, over_growth: false, over_peak: false, recursive }
+    }
+
+    fn measured() -> impl Strategy<Value = Option<Measured>> {
+        let bytes = -(1_i64 << 38)..(1 << 38);
+        let figures = (bytes.clone(), bytes.clone(), bytes, proptest::option::of(0..(1_i64 << 38)), any::<bool>());
+        proptest::option::of(figures.prop_map(|(net, self_net, reserved_net, above, overlapped)| Measured {
+            net,
+            self_net,
+            reserved_net,
+            peak: above.map(|above| net.max(0) + above),
+            overlapped,
+        }))
+    }
+
+    /// Sum, least and most, the plain way.
+    fn spread(values: &[i64]) -> Spread {
+        values.iter().fold(Spread::EMPTY, |sum, value| Spread {
+            sum: sum.sum + value,
+            min: sum.min.min(*value),
+            max: sum.max.max(*value),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_slot_keeps_what_adding_up_every_call_gives(calls in prop::collection::vec((measured(), any::<bool>()), 0..200)) {
+            let slot = Slot::new(&NODE, Some(0));
+            for (measured, recursive) in &calls {
+                slot.enter(None);
+                slot.leave(&call(*measured, *recursive));
+            }
+            let totals = slot.read();
+            prop_assert_eq!(totals.counts.entered, calls.len() as u64);
+            prop_assert_eq!(totals.counts.left, calls.len() as u64);
+            prop_assert_eq!(totals.counts.unknown, calls.iter().filter(|(measured, _)| measured.is_none()).count() as u64);
+            for (sums, overlapped) in [(totals.exact, false), (totals.overlapped, true)] {
+                let all: Vec<_> = calls
+                    .iter()
+                    .filter_map(|(measured, recursive)| Some((measured.filter(|one| one.overlapped == overlapped)?, *recursive)))
+                    .collect();
+                let outer: Vec<_> = all.iter().filter(|(_, recursive)| !recursive).map(|(measured, _)| *measured).collect();
+                prop_assert_eq!(sums.self_net, all.iter().map(|(measured, _)| measured.self_net).sum::<i64>());
+                prop_assert_eq!(sums.calls, outer.len() as u64);
+                prop_assert_eq!(sums.net, spread(&outer.iter().map(|one| one.net).collect::<Vec<_>>()));
+                let peaks: Vec<_> = outer.iter().filter_map(|one| one.peak.map(|peak| (peak, peak - one.net.max(0)))).collect();
+                prop_assert_eq!(sums.peaks, peaks.len() as u64);
+                prop_assert_eq!(sums.peak, spread(&peaks.iter().map(|(peak, _)| *peak).collect::<Vec<_>>()));
+                prop_assert_eq!(sums.transient, spread(&peaks.iter().map(|(_, transient)| *transient).collect::<Vec<_>>()));
+            }
+        }
+
+        #[test]
+        fn a_series_is_bounded_and_loses_no_call_no_floor_and_not_the_newest(levels in prop::collection::vec(0_i64..1 << 40, 1..3_000)) {
+            let slot = Slot::new(&NODE, Some(0));
+            for (at, allocated) in levels.iter().enumerate() {
+                slot.enter(Some(&Level { at: at as u64, allocated: *allocated, reserved: *allocated + 1 }));
+            }
+            let series = slot.read().levels;
+            prop_assert!(series.windows.len() <= WINDOWS);
+            prop_assert!(levels.len() < WINDOWS || series.windows.len() >= WINDOWS / 2);
+            prop_assert_eq!(series.last.map(|level| level.allocated), levels.last().copied());
+            let mut rest = levels.as_slice();
+            let mut at = 0;
+            for window in &series.windows {
+                let (calls, later) = rest.split_at(usize::try_from(window.calls).expect("a count"));
+                prop_assert_eq!(window.start, at);
+                prop_assert_eq!(Some(window.allocated), calls.iter().copied().min());
+                prop_assert_eq!(window.reserved, window.allocated + 1);
+                at += window.calls;
+                rest = later;
+            }
+            prop_assert!(rest.is_empty(), "every call is in a window");
+        }
+    }
+
+    #[test]
+    fn a_reader_never_sees_half_a_call() {
+        let slot = Slot::new(&NODE, Some(0));
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for net in 1..20_000 {
+                    slot.enter(None);
+                    let figures =
+                        Measured { net, self_net: net, reserved_net: net, peak: Some(net), overlapped: false };
+                    slot.leave(&call(Some(figures), false));
+                    // The driver's reads, between two calls.
+                    (0..500).for_each(|_| std::hint::spin_loop());
+                }
+                done.store(true, Ordering::Release);
+            });
+            let mut whole = 0;
+            while !done.load(Ordering::Acquire) {
+                let Totals { counts, exact, torn, .. } = slot.read();
+                if torn > 0 {
+                    continue;
+                }
+                whole += 1;
+                // The n-th call nets n: whole copies alone hold together.
+                let calls = exact.calls.cast_signed();
+                assert_eq!(counts.left, exact.calls);
+                assert_eq!(exact.net.sum, calls * (calls + 1) / 2);
+                assert_eq!((exact.self_net, exact.peak.sum, exact.peaks), (exact.net.sum, exact.net.sum, exact.calls));
+            }
+            assert!(whole > 0, "a copy is whole sooner or later");
+        });
     }
 }

@@ -98,9 +98,11 @@ pub(crate) struct Totals {
     pub(crate) exact: Sums,
     /// Calls that overlapped one: these figures hold what the other threads did meanwhile.
     pub(crate) overlapped: Sums,
-    /// Nanoseconds a call, over every call that is not recursive.
+    /// Ticks of the scopes' clock a call, over every call that is not recursive.
     pub(crate) time: Spread,
     pub(crate) levels: Series,
+    /// Threads whose figures were being written at every attempt to copy them: parts of theirs are of different calls.
+    pub(crate) torn: u64,
 }
 
 impl Totals {
@@ -111,6 +113,7 @@ impl Totals {
             overlapped: Sums::EMPTY,
             time: Spread::EMPTY,
             levels: Series::default(),
+            torn: 0,
         }
     }
 
@@ -121,5 +124,6 @@ impl Totals {
         self.overlapped.merge(&other.overlapped);
         self.time.merge(&other.time);
         self.levels.merge(&other.levels);
+        self.torn += other.torn;
     }
 }
