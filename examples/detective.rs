@@ -40,9 +40,8 @@ mod cache {
 
         #[track_gpu_mem]
         fn answer(&self, features: &CudaSlice<u8>) -> Result<CudaSlice<u8>, DriverError> {
-            let scratch = self.stream.clone_dtod(features)?;
-            let answer = self.stream.clone_dtod(&scratch.slice(..3 * MIB))?;
-            Ok(answer)
+            let scratch: CudaSlice<u8> = self.stream.alloc_zeros(features.len())?;
+            self.stream.clone_dtod(&scratch.slice(..3 * MIB))
         }
     }
 }

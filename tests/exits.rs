@@ -1,6 +1,6 @@
 //! The report comes however a program ends.
 
-use oomguard_tests::{CardConfig, run, run_on_card, text};
+use oomguard_tests::{CardConfig, build, run_on_card, text};
 use std::process::{Command, Output};
 
 fn end(how: &str) -> Output {
@@ -66,18 +66,7 @@ fn when_another_thread_calls_exit() {
 #[test]
 fn when_a_program_that_aborts_on_panic_panics() {
     // A profile of its own: panics abort, and only the panic hook runs.
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = run(Command::new(cargo)
-        .args(["build", "--quiet", "--profile", "aborting", "--package", "oomguard-tests", "--bin", "ends"])
-        .arg("--message-format=json-render-diagnostics"));
-    assert!(built.status.success(), "{}", text(&built));
-    let messages = String::from_utf8_lossy(&built.stdout);
-    let program = messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "ends")
-        .find_map(|message| message["executable"].as_str().map(str::to_owned))
-        .expect("the program's path");
+    let program = build(&["--profile", "aborting", "--package", "oomguard-tests", "--bin", "ends"]);
     let output = run_on_card(Command::new(program).arg("panic"), &CardConfig::default(), &[]);
     assert_eq!(output.status.code(), None, "it aborts");
     assert!(the_one_report(&output).contains("as asked"));

@@ -2,6 +2,7 @@
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream};
 use oomguard_sim::launch::command_on_card;
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
@@ -60,6 +61,23 @@ pub fn run_on_card(command: &mut Command, card: &CardConfig, variables: &[(&str,
         command.env_remove(name);
     }
     run(command.envs(variables.iter().copied()))
+}
+
+/// Builds a program of the workspace with more arguments for cargo, a profile's say; where it lies.
+///
+/// # Panics
+/// It does not build.
+pub fn build(target: &[&str]) -> PathBuf {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--message-format=json-render-diagnostics"]).args(target);
+    let built = run(&mut cargo);
+    assert!(built.status.success(), "{}", text(&built));
+    let messages = String::from_utf8_lossy(&built.stdout);
+    let programs = messages.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        message["executable"].as_str().map(PathBuf::from)
+    });
+    programs.last().unwrap_or_else(|| panic!("no program in {target:?}"))
 }
 
 /// Runs a program to its end.
