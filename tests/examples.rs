@@ -38,13 +38,13 @@ fn leak_shows_its_leak_and_fails_its_assertion() {
     let said = example("leak");
     assert!(said.contains("the assertion failed, as it should"), "{said}");
     assert!(said.contains("leak::Trainer::step: +12 MiB over 6 calls"), "{said}");
-    assert!(row(&said, "0 B to 214 MiB").contains("leak::Trainer::step"), "{said}");
+    assert!(row(&said, "0 B to 214 MiB").starts_with("Trainer::step"), "{said}");
 }
 
 #[test]
 fn async_server_counts_every_request() {
     let said = example("async_server");
-    for scope in ["async_server::handle", "async_server::upload"] {
+    for scope in ["handle ", "upload "] {
         let columns: Vec<_> = row(&said, scope).split_whitespace().collect();
         assert_eq!(columns[1], "40", "{said}");
     }

@@ -12,7 +12,7 @@ fn end(how: &str) -> Output {
 fn the_one_report(output: &Output) -> String {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(error.matches("oomguard 0.").count(), 1, "{error}");
-    let row = error.lines().find(|line| line.contains("ends::work"));
+    let row = error.lines().find(|line| line.starts_with("work "));
     assert!(row.is_some_and(|row| row.contains("+2 MiB")), "{error}");
     error.into_owned()
 }

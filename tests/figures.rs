@@ -289,7 +289,7 @@ fn call_paths_keep_a_scopes_callers_apart() {
         };
         assert_eq!((calls_under("::train"), calls_under("::infer")), (Some(1), Some(2)));
         let indented = report.by_path().to_string();
-        assert!(indented.lines().any(|line| line.starts_with("  ") && line.contains("::shared")), "{indented}");
+        assert!(indented.lines().any(|line| line.starts_with("  ") && line.contains("::shared ")), "{indented}");
     });
 }
 

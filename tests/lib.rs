@@ -73,11 +73,11 @@ pub fn build(target: &[&str]) -> PathBuf {
     let built = run(&mut cargo);
     assert!(built.status.success(), "{}", text(&built));
     let messages = String::from_utf8_lossy(&built.stdout);
-    let programs = messages.lines().filter_map(|line| {
+    let mut programs = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         message["executable"].as_str().map(PathBuf::from)
     });
-    programs.last().unwrap_or_else(|| panic!("no program in {target:?}"))
+    programs.next_back().unwrap_or_else(|| panic!("no program in {target:?}"))
 }
 
 /// Runs a program to its end.

@@ -23,8 +23,17 @@ pub(crate) struct Table<'a> {
 
 /// What a row is of.
 struct Row<'a> {
-    name: String,
+    /// Callers above it, in a table of call paths.
+    depth: usize,
+    name: &'a str,
     figures: Option<&'a Figures>,
+}
+
+impl Row<'_> {
+    fn name(&self, shared: Option<&str>) -> String {
+        let within = shared.and_then(|shared| self.name.strip_prefix(shared)?.strip_prefix("::")).unwrap_or(self.name);
+        format!("{}{within}", "  ".repeat(self.depth))
+    }
 }
 
 const COLUMNS: [&str; 10] =
@@ -66,10 +75,10 @@ impl Table<'_> {
         let mut rows = Vec::new();
         for scope in &self.report.scopes {
             if scope.on.is_empty() {
-                rows.push(Row { name: scope.name.clone(), figures: None });
+                rows.push(Row { depth: 0, name: &scope.name, figures: None });
             }
             for figures in &scope.on {
-                rows.push(Row { name: scope.name.clone(), figures: Some(figures) });
+                rows.push(Row { depth: 0, name: &scope.name, figures: Some(figures) });
             }
         }
         rows
@@ -89,8 +98,7 @@ impl Table<'_> {
         let mut rows = Vec::new();
         while let Some((index, depth)) = pending.pop() {
             let Some(path) = paths.get(index) else { continue };
-            let name = format!("{}{}", "  ".repeat(depth), path.name);
-            rows.extend(path.on.iter().map(|figures| Row { name: name.clone(), figures: Some(figures) }));
+            rows.extend(path.on.iter().map(|figures| Row { depth, name: &path.name, figures: Some(figures) }));
             // A record from a file may hold a loop: no path is deeper than there are paths.
             if depth < paths.len() {
                 pending.extend(children[index].iter().rev().map(|child| (*child, depth + 1)));
@@ -99,18 +107,27 @@ impl Table<'_> {
         rows
     }
 
+    /// The crate that every scope is of, so that its name need not stand in every row.
+    fn shared_crate(&self) -> Option<&str> {
+        let mut crates = self.report.scopes.iter().map(|scope| scope.path.split_once("::").map(|(name, _)| name));
+        let first = crates.next()??;
+        // The path of a trait's method begins with its type in angle brackets.
+        (!first.starts_with('<') && crates.all(|other| other == Some(first))).then_some(first)
+    }
+
     fn write_rows(&self, f: &mut fmt::Formatter<'_>, rows: &[Row<'_>]) -> fmt::Result {
         let several_devices =
             rows.iter().filter_map(|row| row.figures?.device).any(|device| device > 0) || self.report.devices.len() > 1;
+        let shared = self.shared_crate();
         let mut grid = Grid::new();
         grid.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-        let mut header = vec!["scope"];
-        header.extend(several_devices.then_some("device"));
-        header.extend(COLUMNS);
+        let mut header = vec![shared.map_or_else(|| "scope".to_owned(), |name| format!("scope in {name}"))];
+        header.extend(several_devices.then(|| "device".to_owned()));
+        header.extend(COLUMNS.map(str::to_owned));
         let width = header.len();
         grid.set_header(header);
         for row in rows {
-            grid.add_row(cells(row, several_devices, width));
+            grid.add_row(cells(row, shared, several_devices, width));
         }
         for (index, column) in grid.column_iter_mut().enumerate() {
             column.set_padding((0, 2));
@@ -157,9 +174,9 @@ fn device_line(device: &DeviceReport) -> String {
     line
 }
 
-fn cells(row: &Row<'_>, several_devices: bool, width: usize) -> Vec<String> {
+fn cells(row: &Row<'_>, shared: Option<&str>, several_devices: bool, width: usize) -> Vec<String> {
     // A name comes from the program, or from a file: what would break the row or steer the terminal is shown as a mark.
-    let mut cells = vec![row.name.replace(char::is_control, "\u{fffd}")];
+    let mut cells = vec![row.name(shared).replace(char::is_control, "\u{fffd}")];
     let Some(figures) = row.figures else {
         cells.extend(several_devices.then(String::new));
         cells.push("never called".to_owned());
