@@ -38,3 +38,4 @@ pub mod config;
 mod driver;
 pub mod launch;
 pub mod pool;
+pub mod trace;

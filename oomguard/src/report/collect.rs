@@ -5,7 +5,7 @@ use super::{
     Spread, notes,
 };
 use crate::config::Config;
-use crate::probe::sampled::{DeviceRecord, devices_met};
+use crate::probe::sampled::{DeviceRecord, Reading, devices_met};
 use crate::probe::{self, driver};
 use crate::scope::{self, Pace};
 use crate::stats::registry::{self, Key};
@@ -239,6 +239,13 @@ fn device_notes(records: &[DeviceRecord]) -> Vec<String> {
                 driver::describe(code)
             ));
         }
+        // The counters were read, and stood at zero all the time: not a measurement of memory, but of another allocator's use.
+        if record.facts.unusable.is_none() && record.failure.is_none() && record.peak == Reading::default() {
+            notes.push(format!(
+                "device {ordinal}: no pool memory was in use at any call; if the program allocates by cuMemAlloc or by an \
+                 allocator of its own, sampled mode does not see it"
+            ));
+        }
         if record.several_pools {
             notes.push(format!(
                 "device {ordinal}: several pools are read; their watermarks are of different moments, so peaks are unknown"
@@ -267,17 +274,6 @@ fn call_notes(scopes: &[ScopeReport]) -> Vec<String> {
     let open: u64 = figures().map(|figures| figures.open).sum();
     if open > 0 {
         notes.push(format!("{open} calls had not ended: their bytes are in no scope's figures yet"));
-    }
-    if figures().any(|figures| figures.calls > 0)
-        && figures().all(|figures| figures.levels.last.is_none_or(|level| level.reserved == 0))
-        && figures().any(|figures| figures.levels.last.is_some())
-        && figures().all(|figures| figures.exact.peak.is_none_or(|peak| peak.max == 0))
-    {
-        notes.push(
-            "no pool memory was in use at any call: if the program allocates by cuMemAlloc or an allocator of its own, \
-             sampled mode does not see it"
-                .to_owned(),
-        );
     }
     notes
 }

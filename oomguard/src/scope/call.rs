@@ -69,7 +69,8 @@ impl ScopeCall {
 
     #[inline(never)]
     fn end(&mut self) {
-        if let Some(open) = self.open.take() {
+        // By reference: taking it out would copy it, and the drop is the last to look.
+        if let Some(open) = &self.open {
             thread::with(|thread| open.end(thread));
         }
     }
@@ -100,10 +101,10 @@ impl OpenCall {
     }
 
     #[inline]
-    fn end(self, thread: &ThreadState) {
+    fn end(&self, thread: &ThreadState) {
         let ticks = clock::ticks().saturating_sub(self.began);
         let device = self.section.as_ref().map(|section| section.device);
-        let measured = self.section.and_then(|section| section.close(thread, self.sampler));
+        let measured = self.section.as_ref().and_then(|section| section.close(thread, self.sampler));
         let ending = if std::thread::panicking() && !self.already_panicking {
             Ending::Panicked
         } else if self.failed {

@@ -162,7 +162,7 @@ impl TaskCall {
         if let Some(poll) = poll {
             thread.node.set(poll.outer);
             let device = poll.section.as_ref().map(|section| section.device);
-            let measured = poll.section.and_then(|section| section.close(thread, poll.sampler));
+            let measured = poll.section.as_ref().and_then(|section| section.close(thread, poll.sampler));
             // A poll on another device, or on a thread with no context, leaves the call's figures unknown.
             progress.sum = progress
                 .sum

@@ -46,7 +46,7 @@ impl Section {
 
     /// Takes the second reading. `None`: the driver would not give one.
     #[inline]
-    pub(crate) fn close(self, thread: &ThreadState, sampler: &Sampler) -> Option<Measured> {
+    pub(crate) fn close(&self, thread: &ThreadState, sampler: &Sampler) -> Option<Measured> {
         let end = sampler.read(self.device);
         let watermark = if self.peak_known { sampler.watermark(self.device) } else { None };
         let overlapped = overlap::depart(self.device, self.presence);

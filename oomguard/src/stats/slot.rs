@@ -31,6 +31,10 @@ impl Figure {
     fn add(&self, value: i64) {
         self.set(self.get().saturating_add(value));
     }
+    /// One more. Nobody lives to see 2^63 of anything.
+    fn increment(&self) {
+        self.set(self.get().wrapping_add(1));
+    }
     fn count(&self) -> u64 {
         self.get().cast_unsigned()
     }
@@ -90,11 +94,11 @@ impl SumsSlot {
         if recursive {
             return;
         }
-        self.calls.add(1);
+        self.calls.increment();
         self.net.add(measured.net);
         self.reserved_net.add(measured.reserved_net);
         if let Some(peak) = measured.peak {
-            self.peaks.add(1);
+            self.peaks.increment();
             self.peak.add(peak);
             self.transient.add(peak - measured.net.max(0));
         }
@@ -169,7 +173,7 @@ impl SeriesSlot {
         {
             newest.allocated.set(newest.allocated.get().min(level.allocated));
             newest.reserved.set(newest.reserved.get().min(level.reserved));
-            self.fill.add(1);
+            self.fill.increment();
             return;
         }
         if len == WINDOWS {
@@ -319,7 +323,7 @@ impl Slot {
     /// A call began. To be called by the slot's own thread only.
     pub(crate) fn enter(&self, level: Option<&Level>) {
         self.write(|slot| {
-            slot.counts.entered.add(1);
+            slot.counts.entered.increment();
             if let Some(level) = level {
                 slot.levels.push(level);
             }
@@ -330,21 +334,26 @@ impl Slot {
     pub(crate) fn leave(&self, call: &Call) {
         self.write(|slot| {
             let counts = &slot.counts;
-            counts.left.add(1);
+            counts.left.increment();
             match call.ending {
                 Ending::Returned => {}
-                Ending::Failed => counts.errors.add(1),
-                Ending::Panicked => counts.panics.add(1),
-                Ending::Cancelled => counts.cancelled.add(1),
+                Ending::Failed => counts.errors.increment(),
+                Ending::Panicked => counts.panics.increment(),
+                Ending::Cancelled => counts.cancelled.increment(),
             }
-            counts.over_growth.add(call.over_growth.into());
-            counts.over_peak.add(call.over_peak.into());
-            counts.recursive.add(call.recursive.into());
-            if !call.recursive {
+            if call.over_growth {
+                counts.over_growth.increment();
+            }
+            if call.over_peak {
+                counts.over_peak.increment();
+            }
+            if call.recursive {
+                counts.recursive.increment();
+            } else {
                 slot.time.add(i64::try_from(call.ticks).unwrap_or(i64::MAX));
             }
             match &call.measured {
-                None => counts.unknown.add(1),
+                None => counts.unknown.increment(),
                 Some(measured) if measured.overlapped => slot.overlapped.add(measured, call.recursive),
                 Some(measured) => slot.exact.add(measured, call.recursive),
             }
