@@ -52,6 +52,22 @@ fn without_a_gpu_under_the_driver_the_calls_are_counted_and_unknown() {
 }
 
 #[test]
+fn a_driver_with_no_device_leaves_the_programs_own_error_and_unknown_figures() {
+    let card = CardConfig { devices: 0, ..CardConfig::default() };
+    let output = run_on_card(Command::new(env!("CARGO_BIN_EXE_ends")).arg("return"), &card, &[]);
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("Error: \"DriverError(CUDA_ERROR_NO_DEVICE"), "the program's own error: {said}");
+    assert!(said.contains("never called"), "{said}");
+}
+
+#[test]
+fn traced_mode_is_asked_for_in_vain_and_the_report_says_so() {
+    let said = text(&on_card(env!("CARGO_BIN_EXE_ends"), "return", &[("OOMGUARD", "traced")]));
+    assert!(said.contains("mode: sampled (traced mode is not in this version)"), "{said}");
+}
+
+#[test]
 fn an_unknown_value_names_itself_what_was_expected_and_what_happens_now() {
     let said = unharmed(&plain(&[("OOMGUARD", "tracd")]));
     let line = "oomguard: OOMGUARD=\"tracd\" is none of auto, off, sampled, traced; using auto";

@@ -25,7 +25,8 @@ fn measured(measured: &Measured) -> (u64, Option<i64>, [Bytes; 4]) {
 fn comparable(figures: &Figures) -> impl PartialEq + std::fmt::Debug {
     let windows: Vec<_> =
         figures.levels.windows.iter().map(|window| (window.calls, window.allocated, window.reserved)).collect();
-    let ends = [figures.levels.first, figures.levels.last].map(|level| level.map(|level| (level.allocated, level.reserved)));
+    let ends =
+        [figures.levels.first, figures.levels.last].map(|level| level.map(|level| (level.allocated, level.reserved)));
     let counts = (figures.calls, figures.open, figures.errors, figures.panics, figures.unknown);
     (counts, measured(&figures.exact), measured(&figures.overlapped), ends, windows)
 }

@@ -63,7 +63,7 @@ impl ScopeCall {
         if self.open.is_none()
             && let Some(sampler) = gate::sampler()
         {
-            thread::with(|thread| self.open = OpenCall::begin(self.site, thread, sampler));
+            thread::with(|thread| OpenCall::begin(&mut self.open, self.site, thread, sampler));
         }
     }
 
@@ -86,18 +86,21 @@ impl Drop for ScopeCall {
 }
 
 impl OpenCall {
+    /// Written in place: the call is large, and a copy of it would cost as much as the rest.
     #[inline]
-    fn begin(site: &'static Site, thread: &ThreadState, sampler: &'static Sampler) -> Option<Self> {
+    fn begin(open: &mut Option<Self>, site: &'static Site, thread: &ThreadState, sampler: &'static Sampler) {
         let parent = thread.node.get();
         let device = sampler.current_device();
-        let place = thread.place(parent, site, device)?;
+        let Some(place) = thread.place(parent, site, device) else { return };
         let slot = place.slot(thread);
         thread.node.set(Some(slot.node));
         let section = device.and_then(|device| Section::open(thread, sampler, device));
-        let began = clock::ticks();
-        slot.enter(section.as_ref().filter(|_| !place.recursive).map(|section| level(section, began)).as_ref());
         let already_panicking = std::thread::panicking();
-        Some(Self { sampler, site, place, parent, section, began, failed: false, already_panicking })
+        let open =
+            open.insert(Self { sampler, site, place, parent, section, began: 0, failed: false, already_panicking });
+        open.began = clock::ticks();
+        let section = open.section.as_ref().filter(|_| !place.recursive);
+        slot.enter(section.map(|section| level(section, open.began)).as_ref());
     }
 
     #[inline]
