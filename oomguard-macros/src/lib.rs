@@ -1,7 +1,7 @@
 //! The macros of [oomguard](https://docs.rs/oomguard): use them through that crate, which documents them.
 //!
-//! An attribute is parsed ([`args`]), the function it stands on is checked ([`function`]), and the pair is expanded
-//! ([`expand`]). Nothing here knows a figure: the expansion calls the runtime's `__private` door.
+//! An attribute is parsed (`args`), the function it stands on is checked (`function`), and the pair is expanded
+//! (`expand`). Nothing here knows a figure: the expansion calls the runtime's `__private` door.
 
 mod args;
 mod assertion;
