@@ -337,9 +337,12 @@ impl Trace {
 
     /// The physical memory that the card could give this pool, in bytes, as far as the trace tells.
     ///
-    /// Where a request was refused, a pool without a limit had taken all there was: the card gave as much as the highest
-    /// watermark of the trace, and no more. Where none was refused there was always enough.
+    /// Where the recording says what was free as the pool was made, it is that, in whole granules. Else, where a pool without
+    /// a limit was refused a request, it had taken all there was: the highest watermark of the trace. Else it was enough.
     pub fn capacity(&self) -> u64 {
+        if let Some(free) = self.header.free {
+            return free - free % GRANULE;
+        }
         let refused = self.lines.iter().any(|line| matches!(line.op, Op::Alloc { ok: false, .. }));
         if refused && self.header.max_size == 0 {
             self.lines.iter().map(|line| line.card.reserved_high).max().unwrap_or(0)
@@ -532,6 +535,8 @@ mod tests {
         let traces = parse_lines(&[POOL, ALLOC, POOL, ALLOC, &refused]).unwrap();
         assert_eq!(traces[0].capacity(), ENOUGH);
         assert_eq!(traces[1].capacity(), GRANULE);
+        let told = POOL.replace("\"streams\"", "\"free\":100000000,\"streams\"");
+        assert_eq!(parse_lines(&[&told, ALLOC]).unwrap()[0].capacity(), 2 * GRANULE);
         let outcome = replay(&traces[1], Some(GRANULE - 1));
         assert_eq!(outcome.ok, 1);
     }

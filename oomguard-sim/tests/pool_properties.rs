@@ -15,6 +15,10 @@ impl Random {
         self.0 % end
     }
 
+    fn index(&mut self, end: usize) -> usize {
+        usize::try_from(self.below(end as u64)).expect("an index")
+    }
+
     fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
@@ -69,15 +73,15 @@ fn wander(seed: u64, max_size: u64, given: u64) {
             0 => pool.synchronize(stream),
             1 if random.chance(20) => pool.synchronize_all(),
             2 => pool.trim_to(random.below(20) * GRANULE / 2),
-            3 => pool.set_release_threshold([0, u64::MAX, random.below(20) * GRANULE][random.below(3) as usize]),
+            3 => pool.set_release_threshold([0, u64::MAX, random.below(20) * GRANULE][random.index(3)]),
             4 => pool.set_busy(stream, random.chance(50)),
             5 => marks.push((stream, pool.mark())),
             6 if !marks.is_empty() => {
-                let (on, mark) = marks[random.below(marks.len() as u64) as usize];
+                let (on, mark) = marks[random.index(marks.len())];
                 pool.wait(stream, on, mark);
             }
             7 if !marks.is_empty() => {
-                let (on, mark) = marks[random.below(marks.len() as u64) as usize];
+                let (on, mark) = marks[random.index(marks.len())];
                 pool.synchronize_to(on, mark);
             }
             8 if random.chance(5) => pool.set_reuse(Reuse {
@@ -86,7 +90,7 @@ fn wander(seed: u64, max_size: u64, given: u64) {
                 internal_dependencies: random.chance(50),
             }),
             _ if !live.is_empty() && random.below(50) < live.len() as u64 => {
-                let index = random.below(live.len() as u64) as usize;
+                let index = random.index(live.len());
                 let (&offset, &bytes) = live.iter().nth(index).expect("a block");
                 assert_eq!(pool.free(offset, stream), Ok(bytes));
                 assert!(pool.free(offset, stream).is_err());
@@ -129,7 +133,7 @@ fn no_mapped_granule_is_told_as_unmapped() {
     let mut live = Vec::new();
     for _ in 0..3000 {
         if live.len() > 12 {
-            let offset = live.swap_remove(random.below(live.len() as u64) as usize);
+            let offset = live.swap_remove(random.index(live.len()));
             pool.free(offset, StreamId(1)).expect("a live block");
         } else if let Ok(offset) = pool.alloc(random.size(), StreamId(1), u64::MAX) {
             live.push(offset);
@@ -150,7 +154,7 @@ fn a_pool_of_a_hundred_thousand_blocks_is_not_slow() {
     let mut live: Vec<u64> = Vec::new();
     for step in 0_u64..400_000 {
         if live.len() >= 100_000 {
-            let offset = live.swap_remove(random.below(live.len() as u64) as usize);
+            let offset = live.swap_remove(random.index(live.len()));
             pool.free(offset, StreamId(step % 3)).expect("a live block");
         } else {
             live.push(pool.alloc(1 + random.below(64 << 10), StreamId(step % 2), u64::MAX).expect("memory"));

@@ -18,8 +18,9 @@ struct Cli {
     /// Recordings: JSON lines, each trace starting at a line whose op is `pool`.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Memory that the card could give the pool, such as 140GiB. Otherwise, in a trace where a request is refused though
-    /// the pool has no limit: the highest RESERVED of the trace, as a pool that is refused has taken all there is.
+    /// Memory that the card could give the pool, such as 140GiB. Otherwise what the recording says was free; or, where it
+    /// does not and a pool without a limit was refused a request, the highest RESERVED of the trace, as such a pool has
+    /// taken all there is.
     #[arg(long, value_parser = size, value_name = "SIZE")]
     capacity: Option<u64>,
     /// Also says where each trace first parts from the card.
