@@ -24,7 +24,8 @@ impl Section {
     pub(crate) fn open(thread: &ThreadState, sampler: &Sampler, device: Device) -> Option<Self> {
         let state = &thread.devices[device.index()];
         let depth = state.depth.get();
-        let presence = overlap::arrive(device, depth == 0);
+        let presence = overlap::arrive(device, state.side.get(), depth == 0);
+        state.side.set(presence.side());
         let watermark = sampler.watermark(device);
         let Some(start) = sampler.read(device) else {
             overlap::depart(device, presence);

@@ -2,6 +2,7 @@
 
 use super::Site;
 use crate::probe;
+use crate::probe::overlap::Side;
 use crate::probe::sampled::{Device, MOST_DEVICES};
 use crate::stats::path::{self, Node};
 use crate::stats::registry::{self, ThreadSlots};
@@ -18,6 +19,14 @@ pub(crate) struct DeviceState {
     pub(crate) children: Cell<i64>,
     /// The highest watermark seen during the innermost open call, before the watermark's last reset.
     pub(crate) high: Cell<i64>,
+    /// Which of the device's words tells that this thread is inside.
+    pub(crate) side: Cell<Side>,
+}
+
+impl DeviceState {
+    const fn new() -> Self {
+        Self { depth: Cell::new(0), children: Cell::new(0), high: Cell::new(0), side: Cell::new(Side::Unknown) }
+    }
 }
 
 /// Where a call counts.
@@ -58,8 +67,7 @@ impl ThreadState {
     const fn new() -> Self {
         Self {
             node: Cell::new(None),
-            devices: [const { DeviceState { depth: Cell::new(0), children: Cell::new(0), high: Cell::new(0) } };
-                MOST_DEVICES],
+            devices: [const { DeviceState::new() }; MOST_DEVICES],
             table: RefCell::new(Table { slots: None, steps: Vec::new(), used: 0 }),
         }
     }
