@@ -180,6 +180,20 @@ fn ratios(mode: &str, pool: Pool) {
         scope / read_time,
         many / read_time,
     );
+    let [context, counter] = in_turns([
+        &|value| {
+            let mut device = 0;
+            // SAFETY: the pointer is to a live integer.
+            let _ = unsafe { sys::cuCtxGetDevice(&raw mut device) };
+            bare(value) + u64::from(device.unsigned_abs())
+        },
+        &|value| bare(value) + processor_counter(),
+    ]);
+    println!(
+        "RESULT {mode}: of a scope, asking for the context's device {:.0} ns, two looks at the processor's counter {:.0} ns",
+        context - bare_time,
+        2.0 * (counter - bare_time),
+    );
     let best = |work: &(dyn Fn(u64) -> u64 + Sync)| {
         (0..15).map(|_| on_threads(4_000, work)).min().unwrap_or_default().as_secs_f64() * 1e9 / 4_000.0
     };
@@ -188,6 +202,17 @@ fn ratios(mode: &str, pool: Pool) {
         "RESULT {mode}, {THREADS} threads at once: {reads} reads {read_time:.0} ns; a scope {scope:.0} ns, {:.2} times the reads",
         scope / read_time,
     );
+}
+
+#[cfg(target_arch = "x86_64")]
+fn processor_counter() -> u64 {
+    // SAFETY: every x86-64 processor has the instruction.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn processor_counter() -> u64 {
+    0
 }
 
 /// Counter reads of one call.
