@@ -151,9 +151,7 @@ fn future_body(function: &Function, private: &TokenStream, rebound: &TokenStream
     // Never runs: it tells the compiler what the block returns, as the signature did.
     let hint = function.writable_output().map(|ty| {
         let never = hidden("never");
-        // Located at the type: a body that returns another one is told where this one was asked for.
-        let span = ty.clone().into_iter().next().map_or_else(Span::mixed_site, |token| token.span());
-        quote_spanned! {span=>
+        quote_spanned! {Span::mixed_site()=>
             #[allow(unreachable_code, clippy::diverging_sub_expression, clippy::let_unit_value)]
             if false {
                 let #never: #ty = loop {};
