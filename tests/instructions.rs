@@ -1,5 +1,6 @@
 //! What a scope costs, in instructions: counted under callgrind, the same on every machine and whatever else runs.
 
+use oomguard_sim::launch;
 use oomguard_tests::{CardConfig, build, run_on_card, text};
 use std::path::Path;
 use std::process::Command;
@@ -29,8 +30,14 @@ fn a_scope_costs_little_beside_its_counter_reads() {
     }
     // As users build what they measure.
     let program = build(&["--release", "--package", "oomguard-tests", "--bin", "scope_loop"]);
-    let instructions_a_turn =
-        |what: &[&str], variables: &[(&str, &str)]| instructions_a_turn(&program, what, variables);
+    // And over a card that is built so: this test's own is not.
+    let driver = program.with_file_name("deps").join("liboomguard_sim.so");
+    let driver =
+        launch::install(&driver).expect("the simulated driver").into_os_string().into_string().expect("a name");
+    let instructions_a_turn = |what: &[&str], variables: &[(&str, &str)]| {
+        let variables = [&[("LD_LIBRARY_PATH", driver.as_str())], variables].concat();
+        instructions_a_turn(&program, what, &variables)
+    };
     let nothing = instructions_a_turn(&["nothing"], &[]);
     let off = instructions_a_turn(&["scope"], &[("OOMGUARD", "off")]) - nothing;
     let reads = |count: &str| instructions_a_turn(&["reads", count], &[]) - nothing;
