@@ -71,24 +71,20 @@ fn program() -> Option<String> {
 }
 
 fn paths(nodes: &[&'static path::Node], by_key: &HashMap<Key, Totals>, pace: Pace) -> Vec<PathReport> {
-    let of_node = |index: usize, sees_outcome: bool| {
-        let mut on: Vec<_> = by_key
-            .iter()
-            .filter(|((node, _), _)| *node == index)
-            .map(|((_, device), totals)| figures(*device, totals, sees_outcome, pace))
-            .collect();
-        on.sort_by_key(|figures| figures.device);
-        on
+    let mut by_node: Vec<Vec<(Option<u8>, &Totals)>> = vec![Vec::new(); nodes.len()];
+    for ((node, device), totals) in by_key {
+        // A path that was made since the nodes were listed waits for the next report.
+        if let Some(on) = by_node.get_mut(*node) {
+            on.push((*device, totals));
+        }
+    }
+    let report = |(node, on): (&&path::Node, Vec<(Option<u8>, &Totals)>)| PathReport {
+        parent: node.parent.and_then(|parent| u32::try_from(parent.index).ok()),
+        name: node.site.name(),
+        path: node.site.path(),
+        on: in_order(on, node.site, pace),
     };
-    nodes
-        .iter()
-        .map(|node| PathReport {
-            parent: node.parent.and_then(|parent| u32::try_from(parent.index).ok()),
-            name: node.site.name(),
-            path: node.site.path(),
-            on: of_node(node.index, node.site.meta.sees_outcome),
-        })
-        .collect()
+    nodes.iter().zip(by_node).map(report).collect()
 }
 
 fn scopes(nodes: &[&'static path::Node], by_key: &HashMap<Key, Totals>, pace: Pace) -> Vec<ScopeReport> {
@@ -103,24 +99,30 @@ fn scopes(nodes: &[&'static path::Node], by_key: &HashMap<Key, Totals>, pace: Pa
     }
     let mut scopes: Vec<_> = scope::registered()
         .map(|site| {
-            let mut on: Vec<_> = by_site
-                .get(&std::ptr::from_ref(site))
-                .into_iter()
-                .flatten()
-                .map(|(device, totals)| figures(*device, totals, site.meta.sees_outcome, pace))
-                .collect();
-            on.sort_by_key(|figures| figures.device);
+            let on = by_site.get(&std::ptr::from_ref(site)).into_iter().flatten();
             ScopeReport {
                 name: site.name(),
                 path: site.path(),
                 file: site.meta.file.to_owned(),
                 line: site.meta.line,
-                on,
+                on: in_order(on.map(|(device, totals)| (*device, totals)), site, pace),
             }
         })
         .collect();
     scopes.sort_by(|one, other| trouble(other).cmp(&trouble(one)).then_with(|| one.path.cmp(&other.path)));
     scopes
+}
+
+/// Figures of calls of `site`, one entry a device, those without one first.
+fn in_order<'a>(
+    on: impl IntoIterator<Item = (Option<u8>, &'a Totals)>,
+    site: &scope::Site,
+    pace: Pace,
+) -> Vec<Figures> {
+    let mut on: Vec<_> =
+        on.into_iter().map(|(device, totals)| figures(device, totals, site.meta.sees_outcome, pace)).collect();
+    on.sort_by_key(|figures| figures.device);
+    on
 }
 
 /// How wide a scope's trouble is: what its own code kept, then its peak, then how often it was called.
@@ -207,10 +209,9 @@ fn device(record: &DeviceRecord, asking: Driver) -> DeviceReport {
         sampler.watermark(record.device);
     }
     let now = sampler.and_then(|sampler| sampler.read(record.device));
-    let peak = |of: fn(&DeviceRecord) -> i64| {
-        let latest = devices_met().into_iter().find(|latest| latest.device == record.device);
-        readable.then(|| of(latest.as_ref().unwrap_or(record)).cast_unsigned())
-    };
+    // The readings above may have raised the peaks.
+    let latest = devices_met().into_iter().find(|latest| latest.device == record.device);
+    let peak = latest.as_ref().unwrap_or(record).peak;
     DeviceReport {
         ordinal: u32::from(record.device.0),
         name: record.facts.name.clone(),
@@ -218,8 +219,8 @@ fn device(record: &DeviceRecord, asking: Driver) -> DeviceReport {
         free: sampler.and_then(|sampler| sampler.free_memory(record.device)),
         allocated: now.map(|now| now.allocated.cast_unsigned()),
         reserved: now.map(|now| now.reserved.cast_unsigned()),
-        peak_allocated: peak(|record| record.peak.allocated),
-        peak_reserved: peak(|record| record.peak.reserved),
+        peak_allocated: readable.then(|| peak.allocated.cast_unsigned()),
+        peak_reserved: readable.then(|| peak.reserved.cast_unsigned()),
         graph_reserved: sampler
             .and_then(|sampler| sampler.graph_memory(record.device))
             .map(|graph| graph.reserved.cast_unsigned()),
